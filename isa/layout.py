@@ -16,14 +16,7 @@ from lathe.configs.errors import shown
 from lathe.configs.html_repr import repr_html
 from lathe.configs.integers import integer
 from lathe.isa.errors import LayoutError
-from lathe.isa.layout_steps import (
-    LayoutStep,
-    Reordering,
-    Reversing,
-    shape_after,
-    step_from_list,
-    step_to_list,
-)
+from lathe.isa.layout_steps import LayoutStep, Reordering, Reversing, shape_after, step_from_list, step_to_list
 
 PADDING = -1
 BROADCAST = -2

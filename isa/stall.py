@@ -33,21 +33,9 @@ QUEUE_CAUSES = tuple(StallCause[f"{unit.name}_QUEUE"] for unit in Unit)
 
 CAUSES_OF = (
     (StallCause.EMPTY, StallCause.COMPUTE_TO_LOAD, StallCause.MEMORY),
-    (
-        StallCause.EMPTY,
-        StallCause.LOAD_TO_COMPUTE,
-        StallCause.STORE_TO_COMPUTE,
-        StallCause.DRAIN,
-        StallCause.MEMORY,
-    ),
+    (StallCause.EMPTY, StallCause.LOAD_TO_COMPUTE, StallCause.STORE_TO_COMPUTE, StallCause.DRAIN, StallCause.MEMORY),
     (StallCause.EMPTY, StallCause.COMPUTE_TO_STORE, StallCause.MEMORY),
-    (
-        StallCause.EMPTY,
-        StallCause.MEMORY,
-        StallCause.LOAD_QUEUE,
-        StallCause.COMPUTE_QUEUE,
-        StallCause.STORE_QUEUE,
-    ),
+    (StallCause.EMPTY, StallCause.MEMORY, StallCause.LOAD_QUEUE, StallCause.COMPUTE_QUEUE, StallCause.STORE_QUEUE),
 )
 """The possible stall causes of each track, in the order of TRACK_NAMES."""
 

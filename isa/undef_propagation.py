@@ -15,15 +15,7 @@ from numpy.typing import NDArray
 
 from lathe.configs.encoding import UOP_FORMAT
 from lathe.isa.arithmetic import wrap
-from lathe.isa.instructions import (
-    Alu,
-    Gemm,
-    Load,
-    MicroOpInstruction,
-    TransferInstruction,
-    is_transfer,
-    runs_micro_ops,
-)
+from lathe.isa.instructions import Alu, Gemm, Load, MicroOpInstruction, TransferInstruction, is_transfer, runs_micro_ops
 from lathe.isa.layout import Layout
 from lathe.isa.microops import decode_uops
 from lathe.isa.operands import Usage, cells_of, operands_of, usage_of

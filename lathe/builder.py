@@ -118,10 +118,7 @@ def build(
 
 @within_memory("a program's build")
 def build_with_stages(
-    program: Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    config: HardwareConfig,
-    constants: Mapping[str, NDArray[Any]],
+    program: Sequence[Tensor], tensors: Sequence[Tensor], config: HardwareConfig, constants: Mapping[str, NDArray[Any]]
 ) -> tuple[Program, list[str]]:
     """What ``build`` returns, and for each instruction the name of the stage that it implements; "" for none."""
     _call_hooks(program, config, None)

@@ -68,10 +68,7 @@ class ReadArbiter(Elaboratable):
             m.d.comb += port.grant.eq(shown[number] & opened & self.ar_ready)
             with m.If(shown[number]):
                 # A burst consists of whole beats: its address is rounded down to a beat.
-                m.d.comb += [
-                    self.ar_addr.eq((port.address >> bus_shift) << bus_shift),
-                    self.ar_len.eq(port.beats - 1),
-                ]
+                m.d.comb += [self.ar_addr.eq((port.address >> bus_shift) << bus_shift), self.ar_len.eq(port.beats - 1)]
         for number, port in enumerate(ports):
             m.d.comb += [
                 port.r_valid.eq(self.r_valid & (self.r_id == number)),
@@ -79,10 +76,7 @@ class ReadArbiter(Elaboratable):
                 port.r_data.eq(self.r_data),
             ]
         inflight.drive(m, self.ar_valid & self.ar_ready, self.r_valid & self.r_last)
-        m.d.comb += [
-            self.error.eq(self.r_valid & self.r_resp[1]),
-            self.idle.eq((inflight.count == 0) & ~held),
-        ]
+        m.d.comb += [self.error.eq(self.r_valid & self.r_resp[1]), self.idle.eq((inflight.count == 0) & ~held)]
         return m
 
 

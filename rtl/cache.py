@@ -11,12 +11,7 @@ from lathe.configs.cache_folder import user_cache_folder
 from lathe.rtl.derived_widths import RtlError
 
 # Parameters that the hardware does not depend on: the name, and the memory on the bus.
-EXTERNAL = {
-    "name": "machine",
-    "memory.latency": 0,
-    "memory.cycles_per_beat": 1,
-    "memory.shared_bandwidth": True,
-}
+EXTERNAL = {"name": "machine", "memory.latency": 0, "memory.cycles_per_beat": 1, "memory.shared_bandwidth": True}
 
 
 def as_built(config: HardwareConfig) -> HardwareConfig:

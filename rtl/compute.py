@@ -107,10 +107,7 @@ class Compute(Elaboratable):
             m.d.sync += free.eq(1)
         # `settled`: the pipeline is empty; `drained`: and no LOAD is in progress.
         issued = pipeline.ending | (issuing & ~sequencer.last) | (command.take & ~is_load)
-        m.d.sync += [
-            settled.eq(~issued),
-            drained.eq(~issued & ~master.start & ~(loading & ~loaded)),
-        ]
+        m.d.sync += [settled.eq(~issued), drained.eq(~issued & ~master.start & ~(loading & ~loaded))]
         with m.If(master.start):
             m.d.sync += loading.eq(1)
         with m.Elif(loaded):

@@ -68,10 +68,7 @@ class Control(Elaboratable):
             m.d.comb += fault.eq(FaultCode.NO_FINISH)
         with m.Elif(self.standstill):
             m.d.comb += fault.eq(FaultCode.DEADLOCK)
-        m.d.comb += [
-            ended.eq(self.running & self.complete & finished),
-            self.done.eq(ended | done_before),
-        ]
+        m.d.comb += [ended.eq(self.running & self.complete & finished), self.done.eq(ended | done_before)]
         m.d.sync += self.clear.eq(ended | (failing & self.quiet))
         with m.If(self.running & (fault != FaultCode.NONE)):
             m.d.sync += self.stop.eq(1)

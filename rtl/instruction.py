@@ -11,17 +11,7 @@ from amaranth.lib import data
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BITS, UOP_BITS, Placement
 from lathe.isa.constraints import DECODING, WORDS
-from lathe.isa.table import (
-    MEMORIES,
-    TABLE,
-    Kind,
-    MemoryType,
-    Opcode,
-    Unit,
-    instructions_of,
-    placements,
-    uop_placements,
-)
+from lathe.isa.table import MEMORIES, TABLE, Kind, MemoryType, Opcode, Unit, instructions_of, placements, uop_placements
 from lathe.rtl.fault import fault_signal
 
 

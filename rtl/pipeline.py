@@ -151,10 +151,7 @@ class Pipeline(Elaboratable):
         """Stages 3 to p + 1: the matrix core."""
         m.submodules.core = core = MatrixCore(self.geometry)
         with m.If(stages[CHECK].valid & stages[CHECK].gemm):
-            m.d.sync += [
-                core.inp.eq(self.pads[MemoryType.INP].r_data),
-                core.wgt.eq(self.pads[MemoryType.WGT].r_data),
-            ]
+            m.d.sync += [core.inp.eq(self.pads[MemoryType.INP].r_data), core.wgt.eq(self.pads[MemoryType.WGT].r_data)]
         products = [stages[CHECK + 1 + stage].valid & stages[CHECK + 1 + stage].gemm for stage in range(core.latency)]
         m.d.comb += core.valid.eq(Cat(*products))
         return core

@@ -33,10 +33,7 @@ def _registers() -> tuple[Register, ...]:
     for queue in TokenQueue:
         found.append(
             Register(
-                f"TOKENS_IN_{int(queue)}",
-                0x20 + 4 * queue,
-                "rw",
-                f"tokens of {queue.arrow} at the start of the launch",
+                f"TOKENS_IN_{int(queue)}", 0x20 + 4 * queue, "rw", f"tokens of {queue.arrow} at the start of the launch"
             )
         )
     for queue in TokenQueue:

@@ -94,11 +94,7 @@ class Sequencer(Elaboratable):
             m.d.comb += self.last_next.eq(0)
         with m.Elif(step):
             again = Mux(micro_op_last, ~tensor & ~slow, ~self.first | ~slow)
-            m.d.sync += [
-                self.first.eq(micro_op_last & tensor),
-                micro_op_last.eq(again),
-                self.last.eq(self.last_next),
-            ]
+            m.d.sync += [self.first.eq(micro_op_last & tensor), micro_op_last.eq(again), self.last.eq(self.last_next)]
             # A loop advances when all inner ones have finished; in the last step, all are in their last iteration.
             through: Value = micro_op_last
             lasts = [again]

@@ -216,8 +216,6 @@ class Store(Elaboratable):
             activity.end.eq(stores.r_valid & (empty | moved)),
             stores.r_en.eq(activity.end),
         ]
-        m.d.sync += [
-            ended.eq(ended + now - (activity.end & ~empty)),
-        ]
+        m.d.sync += [ended.eq(ended + now - (activity.end & ~empty))]
         command.push(m, activity.end, stores.r_data[:2])
         m.d.comb += self.idle.eq((under_way.count == 0) & ~packing)

@@ -90,11 +90,7 @@ def _contract(nest: Nest, values: Values) -> Iterator[Contraction]:
     extents = (nest.iter_out, nest.iter_in, *src.shape)
     sizes = {role: prod(e for e, r in zip(extents, roles, strict=True) if r is role) for role in Role}
     batch, rows, columns, terms = (sizes[role] for role in (Role.BATCH, Role.ROW, Role.COLUMN, Role.SUM))
-    biggest = batch * max(
-        rows * terms * values.inp,
-        columns * terms * values.wgt,
-        rows * columns * values.acc,
-    )
+    biggest = batch * max(rows * terms * values.inp, columns * terms * values.wgt, rows * columns * values.acc)
     if biggest > MOST_VALUES and nest.executions > 1:
         for half in nest.halves():
             yield from contractions(half, values)

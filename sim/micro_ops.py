@@ -96,9 +96,7 @@ def nest_of(instruction: MicroOpInstruction, dst: Ints, src: Ints, wgt: Ints) ->
     factors = {each.index: each.factors_of(instruction) for each in operands_of(instruction.opcode)}
     tables = (("dst", dst), ("src", src), ("wgt", wgt))
     return Nest(
-        instruction.iter_out,
-        instruction.iter_in,
-        *(Index(table, *factors.get(name, (0, 0))) for name, table in tables),
+        instruction.iter_out, instruction.iter_in, *(Index(table, *factors.get(name, (0, 0))) for name, table in tables)
     )
 
 

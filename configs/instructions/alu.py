@@ -73,9 +73,6 @@ ALU = Row(
     Unit.COMPUTE,
     "Applies an element-wise operation to accumulators and an immediate or other accumulators.",
     "acc[dst] = operation(acc[dst], imm if use_imm else acc[src])",
-    indices=(
-        MicroOpIndex("src", MemoryType.ACC, read=TENSOR),
-        MicroOpIndex("dst", MemoryType.ACC, written=True),
-    ),
+    indices=(MicroOpIndex("src", MemoryType.ACC, read=TENSOR), MicroOpIndex("dst", MemoryType.ACC, written=True)),
     issue_cycles=TENSOR + 1 + _waits(),
 )

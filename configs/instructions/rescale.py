@@ -84,8 +84,7 @@ ADDS = FieldValue("add").differs(0)
 """The second operand is read, in an issue cycle of its own."""
 
 _STAGES = MachineNumber(
-    "rescale stages",
-    lambda machine: RESCALE_STAGES + (LOOKUP_STAGES if LOOKUP in machine.extensions else 0),
+    "rescale stages", lambda machine: RESCALE_STAGES + (LOOKUP_STAGES if LOOKUP in machine.extensions else 0)
 )
 
 RESCALE = Row(

@@ -14,9 +14,7 @@ _MOST_SPLITS = 16
 
 
 def rewritten(
-    expr: Expr,
-    leaf: Callable[[Expr], Expr | None],
-    over: "Callable[[Expr, tuple[Expr, ...]], Expr] | None" = None,
+    expr: Expr, leaf: Callable[[Expr], Expr | None], over: "Callable[[Expr, tuple[Expr, ...]], Expr] | None" = None
 ) -> Expr:
     """``expr`` with nodes replaced by what ``leaf`` returns; if None, ``over`` rebuilds a node over rewritten operands.
 

@@ -262,11 +262,7 @@ def prod(expr: Value, axis: Axis | Sequence[Axis], *, where: Value | None = None
 
 
 def max(
-    expr: Value,
-    other: Value | None = None,
-    *,
-    axis: Axis | Sequence[Axis] | None = None,
-    where: Value | None = None,
+    expr: Value, other: Value | None = None, *, axis: Axis | Sequence[Axis] | None = None, where: Value | None = None
 ) -> Expr:
     """With ``axis``, the maximum over reduction axes; with two expressions, the larger of the two at each point.
 
@@ -276,11 +272,7 @@ def max(
 
 
 def min(
-    expr: Value,
-    other: Value | None = None,
-    *,
-    axis: Axis | Sequence[Axis] | None = None,
-    where: Value | None = None,
+    expr: Value, other: Value | None = None, *, axis: Axis | Sequence[Axis] | None = None, where: Value | None = None
 ) -> Expr:
     """With ``axis``, the minimum over reduction axes; with two expressions, the smaller of the two at each point.
 

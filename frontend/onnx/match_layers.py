@@ -22,16 +22,7 @@ from lathe.frontend.onnx.matmul import MATMULS
 from lathe.frontend.onnx.pools import POOLS
 from lathe.frontend.onnx.propagate_qdq import propagate_qdq
 from lathe.frontend.onnx.qdq_groups import MatchContext, MatchedLayers, NodeGroup, max_sum
-from lathe.frontend.onnx.quant_graph import (
-    SUMS,
-    Conv,
-    ConvTranspose,
-    Layer,
-    Lookup,
-    Product,
-    TensorProduct,
-    Times,
-)
+from lathe.frontend.onnx.quant_graph import SUMS, Conv, ConvTranspose, Layer, Lookup, Product, TensorProduct, Times
 from lathe.frontend.onnx.quantisation_checks import check_quantisation
 from lathe.frontend.onnx.reading import Model
 from lathe.frontend.onnx.tabulate_unary import match_unary_function, tabulate

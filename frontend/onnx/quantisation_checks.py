@@ -32,11 +32,7 @@ class _Operand:
 _PER_TENSOR = _Operand(0, 1, 2), _Operand(3, 4, 5), _Operand(-1, 6, 7)
 _OPERANDS: Mapping[tuple[str, str], tuple[_Operand, ...]] = {
     ("", "QLinearConv"): (_Operand(0, 1, 2), _Operand(3, 4, 5, 0), _Operand(-1, 6, 7)),
-    ("", "QLinearMatMul"): (
-        _Operand(0, 1, 2, -2),
-        _Operand(3, 4, 5, -1),
-        _Operand(0, 6, 7, -2, result=True),
-    ),
+    ("", "QLinearMatMul"): (_Operand(0, 1, 2, -2), _Operand(3, 4, 5, -1), _Operand(0, 6, 7, -2, result=True)),
     ("", "ConvInteger"): (_Operand(0, -1, 2), _Operand(1, -1, 3, 0)),
     ("", "MatMulInteger"): (_Operand(0, -1, 2, -2), _Operand(1, -1, 3, -1)),
     (MICROSOFT, "QLinearAdd"): _PER_TENSOR,

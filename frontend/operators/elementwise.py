@@ -19,12 +19,7 @@ def add(A: Tensor, B: Tensor, *, name: str = "add") -> Tensor:
         checked_dtypes(tensor, ("int8", "int32"), f"{letter} of add {name!r}")
     if A.shape != B.shape:
         raise TensorError(f"shapes of add {name!r} must be equal, not {A.shape} of A and {B.shape} of B.")
-    return compute(
-        A.shape,
-        lambda *i: A[i].astype("int32") + B[i].astype("int32"),
-        name,
-        attrs={"operator": "add"},
-    )
+    return compute(A.shape, lambda *i: A[i].astype("int32") + B[i].astype("int32"), name, attrs={"operator": "add"})
 
 
 def bias_add(data: Tensor, bias: Tensor, *, axis: int = -1, name: str = "bias_add") -> Tensor:
@@ -45,10 +40,7 @@ def bias_add(data: Tensor, bias: Tensor, *, axis: int = -1, name: str = "bias_ad
             f"not {bias.shape}."
         )
     return compute(
-        data.shape,
-        lambda *i: data[i] + bias[i[axis]],
-        name,
-        attrs={"operator": "bias_add", "axis": axis % data.ndim},
+        data.shape, lambda *i: data[i] + bias[i[axis]], name, attrs={"operator": "bias_add", "axis": axis % data.ndim}
     )
 
 
@@ -66,10 +58,7 @@ def clip(data: Tensor, low: int, high: int, *, name: str = "clip") -> Tensor:
     checked_tensor(data, f"data of clip {name!r}")
     checked_bounds(low, high, data.dtype, f"clip {name!r}")
     return compute(
-        data.shape,
-        lambda *i: clipped(data[i], low, high),
-        name,
-        attrs={"operator": "clip", "low": low, "high": high},
+        data.shape, lambda *i: clipped(data[i], low, high), name, attrs={"operator": "clip", "low": low, "high": high}
     )
 
 

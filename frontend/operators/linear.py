@@ -30,10 +30,7 @@ def matmul(A: Tensor, B: Tensor, *, transpose_b: bool = False, name: str = "matm
     k = reduce_axis(inner, "k")
     return compute(
         (rows, columns),
-        lambda i, j: sum(
-            A[i, k].astype("int32") * (B[j, k] if transpose_b else B[k, j]).astype("int32"),
-            axis=k,
-        ),
+        lambda i, j: sum(A[i, k].astype("int32") * (B[j, k] if transpose_b else B[k, j]).astype("int32"), axis=k),
         name,
         attrs={"operator": "matmul", "transpose_b": transpose_b},
     )

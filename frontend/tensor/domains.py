@@ -13,14 +13,7 @@ from lathe.frontend.expr.errors import DomainError, TensorError
 from lathe.frontend.expr.evaluation import evaluate
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.identities import structurally_equal
-from lathe.frontend.expr.nodes import (
-    Axis,
-    Computation,
-    Guard,
-    ReadAccess,
-    axes_of,
-    reads_data,
-)
+from lathe.frontend.expr.nodes import Axis, Computation, Guard, ReadAccess, axes_of, reads_data
 
 ENUMERATION_LIMIT = 1 << 24
 """Maximum number of points that a check enumerates when neither intervals nor isl can decide."""

@@ -66,13 +66,7 @@ class State(Tensor):
         return const(init, self.dtype)
 
 
-def state(
-    shape: int | Sequence[int],
-    dtype: str = "int32",
-    name: str = "state",
-    *,
-    init: Init = None,
-) -> State:
+def state(shape: int | Sequence[int], dtype: str = "int32", name: str = "state", *, init: Init = None) -> State:
     """Declare a tensor that can be read immediately and is defined later, by ``define``.
 
     Each computation of the recurrence is a stage of its own in a schedule, so that the matmul and the element-wise part

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from lathe.autotune.cache_lock import wait_for_lock_once
 from lathe.autotune.cache_rows import CachedSchedule
+from lathe.autotune.group_tilings import TiledGroup, tiled_groups
 from lathe.autotune.primitive_trace import Step, TraceReplayer
 from lathe.autotune.schedule_cache import ScheduleCache, key_of
 from lathe.autotune.schedule_fingerprint import fingerprint
-from lathe.autotune.search_space import TiledGroup, tiled_groups
 from lathe.autotune.tuned_schedule import Candidate, TunedSchedule
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.errors import shown
@@ -73,8 +73,7 @@ def autoschedule(
     given = program if isinstance(program, Schedule) else create_schedule(program)
     if program_parameters(given.program):
         raise BuildError(
-            "Cannot autoschedule a program with unbound parameters. Bind them with lt.bind.",
-            kind="argument",
+            "Cannot autoschedule a program with unbound parameters. Bind them with lt.bind.", kind="argument"
         )
     check_outputs(given)
     used_cache = cache_for(program, cache, "autoschedule")

@@ -128,8 +128,7 @@ def fit(config_name: str, device: str, speed: int, seed: int, as_json: bool) -> 
 
     def announce() -> None:
         click.echo(
-            f"Placing {machine.name} on {device}: this takes minutes, or hours if the device is nearly full.",
-            err=True,
+            f"Placing {machine.name} on {device}: this takes minutes, or hours if the device is nearly full.", err=True
         )
 
     found = fitted(machine, device, speed, seed, on_begin=announce)

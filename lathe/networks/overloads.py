@@ -33,11 +33,7 @@ def simulate(
 
 @overload
 def simulate(
-    program: NetworkProgram,
-    inputs: Mapping[str, ArrayLike] | None = ...,
-    *,
-    engine: str = ...,
-    timing_only: bool = ...,
+    program: NetworkProgram, inputs: Mapping[str, ArrayLike] | None = ..., *, engine: str = ..., timing_only: bool = ...
 ) -> NetworkResult: ...
 
 

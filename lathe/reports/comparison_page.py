@@ -37,10 +37,7 @@ def pair_page(first: Run, second: Run) -> Page:
 
 
 def _plain(first: Run, second: Run, pairs: Sequence[LayerPair]) -> dict[str, object]:
-    return {
-        "names": [first.name, second.name],
-        "layers": [[each.name, each.first, each.second] for each in pairs],
-    }
+    return {"names": [first.name, second.name], "layers": [[each.name, each.first, each.second] for each in pairs]}
 
 
 def _summary(first: Run, second: Run) -> Markup:

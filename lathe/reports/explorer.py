@@ -47,12 +47,7 @@ def levels_data(run: Run) -> dict[str, Any]:
             continue
         indices = _stages(stream, number, stages)
         levels = marked_levels(stream.compiled)
-        launches.append(
-            {
-                "launch": number,
-                "levels": [_level(name, lines, indices) for name, lines in levels.items()],
-            }
-        )
+        launches.append({"launch": number, "levels": [_level(name, lines, indices) for name, lines in levels.items()]})
         stage_of += [indices.get(origin.stage, -1) for origin in stream.compiled.origins]
         origins += [str(origin) for origin in stream.compiled.origins]
         chunk_of += [origin.chunk + len(chunks) if origin.chunk >= 0 else -1 for origin in stream.compiled.origins]

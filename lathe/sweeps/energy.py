@@ -129,8 +129,7 @@ class _TableFile(YamlFile):
     def table(self) -> EnergyTable:
         if not isinstance(self.root, yaml.MappingNode):
             self.refuse(
-                1,
-                KeyViolation("", "The content", "keys with values such as 'mac: 0.3'", f"Give {', '.join(KEYS)}."),
+                1, KeyViolation("", "The content", "keys with values such as 'mac: 0.3'", f"Give {', '.join(KEYS)}.")
             )
         entries: dict[str, Any] = {}
         for key, key_node, node in self.pairs(self.root):

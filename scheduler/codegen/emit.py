@@ -165,12 +165,7 @@ class Emitter(RuleDriver):
         return base + turn % buffer.slots * buffer.size
 
     def _place(
-        self,
-        stage: StageView,
-        base: int,
-        low: tuple[int, ...],
-        extent: tuple[int, ...],
-        data: HeldCells | None = None,
+        self, stage: StageView, base: int, low: tuple[int, ...], extent: tuple[int, ...], data: HeldCells | None = None
     ) -> BufferView:
         keeps = self._keep_zeros.get(stage)
         state = stage.state

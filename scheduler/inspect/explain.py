@@ -253,17 +253,7 @@ def _class_of(
         state, node = tally.stage.state, tally.node
         loops = tuple((variable.name, extent) for variable, extent in node.loops)
         return ChunkClass(
-            tally.stage.name,
-            state.scope,
-            node.role,
-            loops,
-            tally.count,
-            (),
-            tally.first,
-            "",
-            (),
-            0,
-            tally.constraint,
+            tally.stage.name, state.scope, node.role, loops, tally.count, (), tally.first, "", (), 0, tally.constraint
         )
     chunk = tally.chunk
     return ChunkClass(

@@ -83,10 +83,7 @@ def linearize_guarded_index(
 
 
 def _only_iteration(
-    loop: int,
-    loops: Sequence[tuple[LoopVariable, range]],
-    guards: Sequence[Guard],
-    axes: Mapping[Axis, Index],
+    loop: int, loops: Sequence[tuple[LoopVariable, range]], guards: Sequence[Guard], axes: Mapping[Axis, Index]
 ) -> int | None:
     """The only iteration of a loop at which all guards on single axes can hold; None if there are several."""
     allowed = np.ones(len(loops[loop][1]), np.bool_)

@@ -133,12 +133,7 @@ def _linear(node: ChunkNode, condition: Expr) -> list[Linear] | None:
             if left is None or right is None:
                 return None
             more = left - right
-            signs += {
-                "ge": [more],
-                "lt": [more],
-                "gt": [more - 1],
-                "le": [more - 1],
-            }.get(each.op, [more, more - 1])
+            signs += {"ge": [more], "lt": [more], "gt": [more - 1], "le": [more - 1]}.get(each.op, [more, more - 1])
     return signs
 
 

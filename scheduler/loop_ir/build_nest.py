@@ -11,17 +11,7 @@ from lathe.scheduler.loop_ir.active_iterations import conditions_at, innermost_f
 from lathe.scheduler.loop_ir.buffer_live_ranges import allocation_loops, with_buffers
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.fused_loops import fuses_reduction
-from lathe.scheduler.loop_ir.nodes import (
-    AdvanceWindow,
-    Alloc,
-    Free,
-    Guard,
-    Loop,
-    Node,
-    Role,
-    StatementBlock,
-    SyncNode,
-)
+from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, Free, Guard, Loop, Node, Role, StatementBlock, SyncNode
 from lathe.scheduler.loop_ir.recurrences import carried_loops
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.loop_ir.warmup_stages import runs_in_warmup

@@ -85,10 +85,7 @@ def _is_valid(stage: StageView, inputs: list[StageRegion], before: _Regions) -> 
 
 
 def _placement(
-    schedule: ScheduleView,
-    stage: StageView,
-    placed: dict[StageView, StageRegion],
-    longer: dict[LoopAxis, int] | None,
+    schedule: ScheduleView, stage: StageView, placed: dict[StageView, StageRegion], longer: dict[LoopAxis, int] | None
 ) -> StageRegion:
     state = stage.state
     attachment = state.attachment

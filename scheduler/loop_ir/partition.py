@@ -11,16 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from lathe.frontend.arith.linear import (
-    Bound,
-    Box,
-    Extremum,
-    FloorDivision,
-    Linear,
-    LoopVariable,
-    bound_range,
-    extremum,
-)
+from lathe.frontend.arith.linear import Bound, Box, Extremum, FloorDivision, Linear, LoopVariable, bound_range, extremum
 from lathe.frontend.expr.nodes import Axis
 from lathe.scheduler.loop_ir.delinearize_loops import delinearize_loops
 from lathe.scheduler.loop_ir.nodes import (

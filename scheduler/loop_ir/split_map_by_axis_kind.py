@@ -107,8 +107,7 @@ def relations_by_kind(stage: StageView) -> tuple[tuple[Relation, ...] | None, tu
             continue
         if not isinstance(relation, AffineSchedule):
             raise BuildError(
-                _refusal(stage, "a command on a fused stage", "Fuse stages outside the reduction."),
-                kind="limit",
+                _refusal(stage, "a command on a fused stage", "Fuse stages outside the reduction."), kind="limit"
             )
         data, reduction = restricted_to_kind(relation, "data"), restricted_to_kind(relation, "reduce")
         attachments = [each.state.attachment for each in stage.schedule.attached(stage)]

@@ -19,13 +19,7 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Const, Read, Reduce
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled, merge_output_copies
 from lathe.scheduler.passes.widen_accumulators import with_computation
-from lathe.scheduler.rewriting.rewrite import (
-    redirect_reads,
-    rewrite,
-    rewrite_indices,
-    rewrite_reads,
-    transform,
-)
+from lathe.scheduler.rewriting.rewrite import redirect_reads, rewrite, rewrite_indices, rewrite_reads, transform
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView

@@ -45,10 +45,7 @@ def estimate(stage: StageView, gemm: GemmMatch, config: HardwareConfig, alu_cycl
     loads_of_alu = sum(_bus_beats(read, gemm, ACC, config) for read in (gemm.data, gemm.weight))
     latency = 2 * (config.memory.latency + TRANSFER_OVERHEAD)
     assert gemm.column is not None, f"no channels of {stage.name} run along diagonals"
-    blocks = (
-        ceil(gemm.column.extent / acc.cols),
-        ceil(gemm.column.extent / vector_type_of(config, INP).grain),
-    )
+    blocks = (ceil(gemm.column.extent / acc.cols), ceil(gemm.column.extent / vector_type_of(config, INP).grain))
     cycles = cells // blocks[0] * blocks[1] * taps  # blocks of a vector without channels are skipped
     matrix = max(cycles, loads * config.memory.cycles_per_beat)
     alu = cells * taps * alu_cycles + loads_of_alu * config.memory.cycles_per_beat

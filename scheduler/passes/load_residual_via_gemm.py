@@ -149,11 +149,7 @@ def _channel_dim(stage: EditedStage, gemm: GemmMatch) -> int:
 
 
 def _producing_gemm(
-    schedule: Edit,
-    stage: EditedStage,
-    read: Read,
-    gemms: "dict[Tensor, GemmMatch | None]",
-    through_others: bool,
+    schedule: Edit, stage: EditedStage, read: Read, gemms: "dict[Tensor, GemmMatch | None]", through_others: bool
 ) -> tuple[GemmMatch, EditedStage] | None:
     """The GEMM that computes what a stage reads, if ``through_others`` perhaps followed by element-wise stages."""
     producer = schedule.producer(read.tensor)

@@ -24,11 +24,7 @@ from lathe.scheduler.layout.layout_transfer import operand_layout
 from lathe.scheduler.layout.match_gemm import GemmMatch, ends_with, gemm_operand_layout, reads_operand_memory
 from lathe.scheduler.layout.store_forms import forms_loadable_vectors, forms_weight_vectors
 from lathe.scheduler.layout.vector_type import largest_block
-from lathe.scheduler.layout.zero_padding_analysis import (
-    is_loaded_with_zeros,
-    is_program_input,
-    zero_padded_tensors,
-)
+from lathe.scheduler.layout.zero_padding_analysis import is_loaded_with_zeros, is_program_input, zero_padded_tensors
 from lathe.scheduler.passes.align_input_slices import align_input, is_original_input, misaligned_elements
 from lathe.scheduler.passes.identity_gemm import insert_identity_gemm
 from lathe.scheduler.passes.insert_layout_conversions import can_convert_layout

@@ -12,13 +12,7 @@ from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import AxisRef, Compare, Const, Read, Reduce, Select, Undef
 from lathe.scheduler.errors import PaddingError, ScheduleError
-from lathe.scheduler.legality.guard_removal import (
-    GuardRemoval,
-    free_points,
-    mentions,
-    roots_under,
-    with_bodies,
-)
+from lathe.scheduler.legality.guard_removal import GuardRemoval, free_points, mentions, roots_under, with_bodies
 from lathe.scheduler.legality.padding_dataflow import Dataflow
 from lathe.scheduler.primitives.overcompute import with_axis
 from lathe.scheduler.primitives.transaction import commit

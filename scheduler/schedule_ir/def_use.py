@@ -90,10 +90,7 @@ class DefUseIndex:
         return new
 
     def _renewed(
-        self,
-        stages: Mapping[StageId, StageState],
-        old: Mapping[StageId, StageState],
-        new: Mapping[StageId, StageState],
+        self, stages: Mapping[StageId, StageState], old: Mapping[StageId, StageState], new: Mapping[StageId, StageState]
     ) -> "DefUseIndex":
         """The index after the ``old`` states have been removed or replaced, and the ``new`` ones added."""
         tables = DefUseIndex(stages)

@@ -10,12 +10,7 @@ from typing import TypeAlias
 
 from lathe.isa import AluOp
 from lathe.scheduler.allocation.weight_buffer_depth import WEIGHT_SLOTS
-from lathe.scheduler.cost.cost_model import (
-    OperandLoads,
-    TileWork,
-    cycles_with_gemm,
-    cycles_without_gemm,
-)
+from lathe.scheduler.cost.cost_model import OperandLoads, TileWork, cycles_with_gemm, cycles_without_gemm
 from lathe.scheduler.cost.stage_cost import alu_issue_cycles
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.memories import PARAMETERS, TABLES
@@ -66,12 +61,7 @@ class _Evaluation:
     """One tiling under evaluation; ``inner``: reduction tile sizes; ``acc``: accumulators that it needs."""
 
     def __init__(
-        self,
-        model: TilingModel,
-        tile: tuple[int, ...],
-        order: tuple[int, ...],
-        inner: dict[EditedStage, int],
-        acc: int,
+        self, model: TilingModel, tile: tuple[int, ...], order: tuple[int, ...], inner: dict[EditedStage, int], acc: int
     ) -> None:
         self.model, self.tile, self.order, self.inner, self.acc = model, tile, order, inner, acc
         self.loops = model.tile_loops(tile, order)

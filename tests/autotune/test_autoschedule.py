@@ -12,8 +12,8 @@ from random_operators import OperatorProgram
 from random_programs import Choice
 
 import lathe as lt
+from lathe.autotune.group_tilings import tiled_groups
 from lathe.autotune.primitive_trace import StepError, TraceReplayer, step_from_json
-from lathe.autotune.search_space import tiled_groups
 from lathe.frontend import placeholders
 
 VTA = lt.load_config("vta")

@@ -140,9 +140,4 @@ def own_table(layer: Lookup) -> Array:
     return np.concatenate((of_values[128:], of_values[:128]))
 
 
-ELEMENTWISE: Mapping[type[Layer], Callable[..., Value]] = {
-    Extreme: _extreme,
-    Lookup: _lookup,
-    Sum: _sum,
-    Times: _times,
-}
+ELEMENTWISE: Mapping[type[Layer], Callable[..., Value]] = {Extreme: _extreme, Lookup: _lookup, Sum: _sum, Times: _times}

@@ -51,10 +51,7 @@ def network_program(value: NetworkProgram) -> str:
         ("nodes on the host CPU", len(nodes)),
     ])  # fmt: skip
     columns = ("layer", "step", "MACs", "bound on cycles")
-    parts = [
-        hbox(head, _ports(value.inputs, value.outputs)),
-        folded("Layers on the machine", table(columns, layers)),
-    ]
+    parts = [hbox(head, _ports(value.inputs, value.outputs)), folded("Layers on the machine", table(columns, layers))]
     if nodes:
         parts.append(folded("Nodes on the host CPU", table(("node", "step", "why"), nodes)))
     return panel(f"Network {value.name} for {value.config.name}", *parts)

@@ -1,14 +1,6 @@
 """Creates cells, with constant folding, simplification, and common subexpression elimination."""
 
-from lathe.rtl.engines.compiled.bits import (
-    Bits,
-    constant,
-    joined,
-    number_of,
-    sliced,
-    width_of,
-    without_leading_zeros,
-)
+from lathe.rtl.engines.compiled.bits import Bits, constant, joined, number_of, sliced, width_of, without_leading_zeros
 from lathe.rtl.engines.compiled.expressions import expression
 from lathe.rtl.engines.compiled.sources import Cell, Literal, Path
 

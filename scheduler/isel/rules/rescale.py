@@ -34,13 +34,7 @@ def _takes(statement: Statement) -> bool:
 
 
 @emit_rule(
-    "rescale",
-    takes=_takes,
-    reads=(ACC, PARAMETERS, TABLES),
-    writes=ACC,
-    by_address=True,
-    in_place=True,
-    looks_up=True,
+    "rescale", takes=_takes, reads=(ACC, PARAMETERS, TABLES), writes=ACC, by_address=True, in_place=True, looks_up=True
 )
 def rescale(chunk: Chunk) -> list[Instruction]:
     """One or two operands scaled with a bias and a factor per channel, rounded to 8 bits, and optionally looked up.

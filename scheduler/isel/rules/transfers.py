@@ -189,13 +189,7 @@ def _window(
 
 
 def _load_window(
-    memory: MemoryType,
-    sram: int,
-    dram: int,
-    rows: DmaLoop,
-    row: DmaLoop,
-    window: NDArray[np.bool_] | None,
-    gap: _Gap,
+    memory: MemoryType, sram: int, dram: int, rows: DmaLoop, row: DmaLoop, window: NDArray[np.bool_] | None, gap: _Gap
 ) -> Iterator[Load]:
     width = gap.left + row.extent + gap.right
     stride = rows.dram if rows.extent > 1 else row.extent

@@ -10,8 +10,8 @@ from seeds import check_each
 from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
+from lathe.autotune.group_tilings import tiled_groups
 from lathe.autotune.primitive_trace import TraceReplayer
-from lathe.autotune.search_space import tiled_groups
 from lathe.configs import HardwareConfig
 from lathe.frontend import placeholders
 from lathe.isa import Load, MemoryType, Program
