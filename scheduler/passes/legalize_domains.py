@@ -1,4 +1,4 @@
-"""Legalise domains: replace each domain predicate (``where``) by its bounding box, with zeros outside it in outputs.
+"""Legalise domains: compute the bounding box of each domain predicate (``where``); outputs are 0 where it is false.
 
 An instruction computes whole vectors, so the border of a domain may run through a vector. An intermediate stage
 computes its whole bounding box if that reads nothing out of bounds. An output becomes ``select(where, value, 0)``,

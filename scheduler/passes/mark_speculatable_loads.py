@@ -1,4 +1,4 @@
-"""Mark speculatable loads: stages whose DRAM cells may be loaded before they are stored, as no result uses them then.
+"""Mark speculatable loads: stages whose DRAM cells may be loaded before they are stored, as conditions mask them.
 
 A LOAD transfers whole boxes of vectors, and ``if_convert`` turns a condition into a multiplication by a 0/1 mask. So
 the machine also loads cells that the program reads only under a false condition; their values change no result. A stage
