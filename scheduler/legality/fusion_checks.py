@@ -40,7 +40,7 @@ def check_together(stage: StageView, command: str) -> None:
     if any(_mixes_data_and_reduction(relation) for relation in anchor.state.relations):
         raise ScheduleError(
             f"{where} must each run over data axes or over the reduction of {anchor.name}, not over both ({command}). "
-            "Leave them as they are, or share loops outside the reduction.",
+            "Do not fuse data and reduction loops, or share only loops outside the reduction.",
             kind="limit",
         )
     if fuses_reduction(stage) and not outlives_iteration(stage):
