@@ -6,9 +6,11 @@ reference evaluator otherwise.
 """
 
 import contextlib
+import functools
 import gc
 import importlib.util
 import io
+import itertools
 import os
 import pickle
 import queue
@@ -208,9 +210,12 @@ class NodeRunner:
                 if is_out_of_memory(error):
                     raise RefusedError(MEMORY, self.name, text_of(error)) from None
                 refusal = error
+        canonical = self._canonical(inputs)
         try:
+            if canonical is not None:  # of the shapes of these inputs
+                return dict(zip(self.outputs, _computed(canonical, inputs, self.outputs), strict=True))
             if self.evaluator is None:
-                self.evaluator = import_module("onnx.reference").ReferenceEvaluator(self._proto(inputs))
+                self.evaluator = import_module("onnx.reference").ReferenceEvaluator(self._proto([self.node], inputs))
             return dict(zip(self.outputs, self.evaluator.run(self.outputs, dict(inputs)), strict=True))
         except Exception as error:
             kind = MEMORY if is_too_large(error, refusal) else REFUSED
@@ -220,21 +225,44 @@ class NodeRunner:
             ) from None
 
     def _model(self, inputs: Mapping[str, Any]) -> bytes:
-        found: bytes = self._proto(inputs).SerializeToString()
+        found: bytes = self._proto([self.node], inputs).SerializeToString()
         return found
 
-    def _proto(self, inputs: Mapping[str, Any]) -> Any:
-        """The node as a model, whose inputs have the types of the arrays, and any shapes."""
+    def _canonical(self, inputs: Mapping[str, Any]) -> Any:
+        """The canonical form of the node as a model (``canonical_nodes.py``); None if it has no other."""
+        onnx: Any = import_module("onnx")
+        types = {name: np.asarray(values) for name, values in inputs.items() if isinstance(values, np.ndarray)}
+        types |= {each.name: onnx.numpy_helper.to_array(each) for each in self.held}
+        opset = next((each.version for each in self.proto.opset_import if each.domain in ("", "ai.onnx")), 0)
+        numbers = itertools.count()
+        made = _file("canonical_nodes.py").canonical_nodes(
+            self.node, opset, types, lambda hint: f"{hint}:{next(numbers)}"
+        )
+        return None if made is None else self._proto(made, inputs)
+
+    def _proto(self, nodes: Sequence[Any], inputs: Mapping[str, Any]) -> Any:
+        """Nodes as a model, whose inputs have the types of the arrays, and any shapes."""
         onnx: Any = import_module("onnx")
         known = {each.name: each for each in (*self.proto.graph.input, *self.proto.graph.value_info)}
         given = [known.get(name) or _info(onnx, name, values) for name, values in inputs.items()]
         made = [onnx.helper.make_empty_tensor_value_info(name) for name in self.outputs]
-        graph = onnx.helper.make_graph([self.node], "node", given, made, self.held, sparse_initializer=self.sparse)
+        graph = onnx.helper.make_graph(nodes, "node", given, made, self.held, sparse_initializer=self.sparse)
         model = onnx.helper.make_model(
             graph, opset_imports=list(self.proto.opset_import), ir_version=self.proto.ir_version
         )
         model.functions.extend(self.proto.functions)
         return model
+
+
+def _computed(proto: Any, inputs: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
+    """The outputs of a model by onnxruntime, or by ONNX's reference evaluator if onnxruntime refuses the model, too."""
+    try:
+        return run_session(session_of(proto.SerializeToString()), inputs, outputs)
+    except ImportError:
+        raise
+    except Exception:  # onnxruntime's exceptions have no other common base
+        found: list[Any] = import_module("onnx.reference").ReferenceEvaluator(proto).run(outputs, dict(inputs))
+        return found
 
 
 def _info(onnx: Any, name: str, values: Any) -> Any:
@@ -290,16 +318,23 @@ def run_model(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
     return MADE, [np.asarray(each) if isinstance(each, np.generic) else each for each in made], tuple(models)
 
 
+@functools.cache
+def _file(path: str) -> Any:
+    """The module of a file, named by its path from the folder of this one."""
+    found = os.path.join(os.path.dirname(os.path.abspath(__file__)), path)
+    spec: Any = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(found))[0], found)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def call_function(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
     """The reply to a request to call a function of a file, as of ``run_model``. Frees all models for memory first."""
     _, path, name, arguments = request
     models.clear()
     gc.collect()
     try:
-        spec: Any = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return MADE, getattr(module, name)(**arguments), ()
+        return MADE, getattr(_file(path), name)(**arguments), ()
     except ImportError as error:
         return MISSING, (error.name or "onnxruntime").partition(".")[0], text_of(error), ()
     except Exception as error:  # libraries raise a dozen types

@@ -7,6 +7,7 @@ eliminated. Remaining nodes keep their names and results.
 
 from typing import Any
 
+from lathe.frontend.onnx.canonicalize import canonicalize
 from lathe.frontend.onnx.check_model import with_shapes
 from lathe.frontend.onnx.declared_shapes import clear_output_shapes, restore_output_shapes
 from lathe.frontend.onnx.decompose_fused_ops import decompose_fused_ops
@@ -38,6 +39,7 @@ def simplified(proto: Any, name: str) -> Any:
     _move_sparse_to_nodes(found.graph)
     steps = dict.fromkeys(
         (
+            canonicalize,
             fix_ceil_mode,
             fix_pool_shapes,
             fold_constant_nodes,

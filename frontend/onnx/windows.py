@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lathe.frontend.onnx.canonical_nodes import same_pads
 from lathe.frontend.onnx.quant_graph import Pair, Sides
 from lathe.frontend.onnx.unsupported import NotOffloadable
 
@@ -46,9 +47,10 @@ def windows_of(attributes: Mapping[str, Any], shape: Sequence[int], kernel: Sequ
         before, after = pads[:rank], pads[rank:]
     elif auto_pad != "VALID":
         for axis, (size, taps, step, apart) in enumerate(zip(shape[2:], kernel, strides, dilations, strict=True)):
-            missing = max((-(-size // step) - 1) * step + (taps - 1) * apart + 1 - size, 0)
-            less, more = missing // 2, missing - missing // 2
-            before[axis], after[axis] = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+            pads_of_axis = same_pads(size, (taps - 1) * apart + 1, step, lower=auto_pad == "SAME_LOWER")
+            if min(pads_of_axis) < 0:
+                raise NotOffloadable("auto_pad crops the input, as a stride is larger than the kernel")
+            before[axis], after[axis] = pads_of_axis
     if min(*before, *after) < 0:
         raise NotOffloadable("its padding is negative")
     for axis, (taps, apart) in enumerate(zip(kernel, dilations, strict=True)):
