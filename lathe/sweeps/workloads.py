@@ -156,7 +156,7 @@ def topology(path: Path, layer: str) -> TensorProgram:
     if isinstance(shape, Product):
         return TensorProgram(finished(product(shape.m, shape.n, shape.k), "cut"), follows_from=repr(shape))
     assert isinstance(shape, Convolution)
-    data = placeholder((1, shape.height, shape.width, shape.channels), name="data")
+    data = placeholder((shape.batch, shape.height, shape.width, shape.channels), name="data")
     filters, per_group = shape.filters * shape.groups, shape.channels // shape.groups
     weight = placeholder((filters, shape.kernel_height, shape.kernel_width, per_group), name="weight")
     strides = (shape.stride_height, shape.stride_width)

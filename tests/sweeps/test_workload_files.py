@@ -123,6 +123,14 @@ FORMS = {
     "another number after the stride": (HEAD + "Strides, Batch,\n" + LINE + " 1,\n", 5 * 4 * 3 * 3 * 4 * 8),
     "a depthwise layer": (HEAD + "Strides,\n" + LINE.replace("Conv1", "Conv1_DP"), 5 * 4 * 3 * 3 * 4 * 8),
     "a matmul of M, N and K": ("Layer,M,N,K,\nfirst,4,16,32,\n", 4 * 16 * 32),
+    "a batch": (HEAD + "Strides, Batch Size,\n" + LINE + " 8,\n", 8 * 5 * 4 * 3 * 3 * 4 * 8),
+    "other names": (HEAD.replace("IFMAP", "Input") + "Stride, Notes\n" + LINE + " first\n", 5 * 4 * 3 * 3 * 4 * 8),
+    "other names and two strides": ("Layer, H, W, R, S, C, K, Stride,\n" + LINE + " 1,\n", 5 * 7 * 3 * 3 * 4 * 8),
+    "a matmul with other names": ("name, rows, columns, depth,\nfirst, 4, 16, 32,\n", 4 * 16 * 32),
+    "a dilation of 1 and no padding": (
+        HEAD + "Strides, Dilation, Padding,\n" + LINE + " 1, 0\n",
+        5 * 4 * 3 * 3 * 4 * 8,
+    ),
     "a matmul of M, K and N": ("Layer, M, K, N\nfirst, 4, 32, 16\n", 4 * 16 * 32),
 }
 
@@ -138,6 +146,13 @@ def test_all_variants_of_topologies_are_read(folder, form):
 def test_a_depthwise_layer_has_filters_for_each_channel(folder):
     (folder / "t.csv").write_text(FORMS["a depthwise layer"][0])
     assert make("topology", {"path": str(folder / "t.csv"), "layer": "Conv1_DP"}).outputs[0].shape == (1, 5, 4, 4 * 8)
+
+
+def test_layers_may_have_equal_names(folder):
+    (folder / "t.csv").write_text("Layer, M, N, K\nfc, 4, 16, 32\nfc, 4, 16, 16\nfc, 2, 16, 16\n")
+    rows = measured(folder, "workloads:\n  - topology: {path: t.csv}\n")
+    assert [row.point.parameters["layer"] for row in rows] == ["fc", "fc 2", "fc 3"]
+    assert [row.numbers["macs"] for row in rows] == [4 * 16 * 32, 4 * 16 * 16, 2 * 16 * 16]
 
 
 def test_a_layer_of_a_topology_may_be_named(folder):
@@ -245,7 +260,10 @@ COLUMNS = (
         (GEMM + "second, 4, x, 32,\n", 3, ("n", "at least 1", "not 'x'")),
         (GEMM + f"second, 4, {'9' * 5000}, 32,\n", 3, ("n", "at least 1", f"not '{'9' * 56}...")),
         (GEMM + "second, 4\n", 3, ("n", "at least 1", "not ''")),
-        (GEMM + "first, 4, 4, 4\n", 3, ("Layer 'first'", "name")),
+        (COLUMNS[0] + ", Dilation\nConv1, 11, 9, 3, 3, 4, 8, 2, 2\n", 2, ("dilation", "0 or 1", "not '2'")),
+        (COLUMNS[0] + ", Padding\nConv1, 11, 9, 3, 3, 4, 8, 2, 1\n", 2, ("padding", "0", "not '1'")),
+        ("Layer, M, N, K, Batch\nfc, 4, 16, 32, 8\n", 2, ("batch", "0 or 1", "not '8'")),
+        ("name, a, b, c, d\nfc, 4, 16, 32, 8\n", None, (*COLUMNS, "name, a, b, c, d")),
         ("Layer, M, N, K\n", None, ("at least one layer", "column names")),
     ],
 )
