@@ -122,7 +122,7 @@ def layers_of(path: str) -> dict[str, Layer]:
     return layers
 
 
-def _form_by_position(cells: list[str]) -> Mapping[str, str] | None:
+def _form_by_position(cells: list[str]) -> dict[str, str] | None:
     """The form of a file whose column names are others: by the number of integers that follow the name of a layer."""
     count = 0
     while count + 1 < len(cells) and _is_whole(cells[count + 1]):

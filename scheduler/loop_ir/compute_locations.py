@@ -183,8 +183,8 @@ def _needed_box(
     placed: dict[StageView, StageRegion],
     prefix: dict[LoopVariable, tuple[int, int]],
 ) -> tuple[list[Interval], dict[LoopVariable, tuple[int, int]], "list[tuple[StageRegion, list[ReadAccess]]]"]:
-    """The box that consumers in the same loops need (or all consumers, if none is there); the ranges of all variables;
-    and the consumers in the same loops, with their reads."""
+    """The box that consumers in the same loops need (or all consumers, if none is there, or the whole tensor, if a
+    subschedule has none); the ranges of all variables; and the consumers in the same loops, with their reads."""
     boxes: list[list[Interval]] = []
     other_boxes: list[list[Interval]] = []
     around, visible = list(prefix), set(prefix)
@@ -204,4 +204,5 @@ def _needed_box(
         for axes in [case.intervals() for case in placement.cases]:
             needed.extend(read_box(read, axes, visible, {**placement.box, **prefix}) for read in reads)
     merged.update(prefix)
-    return hull(boxes or other_boxes, merged), merged, inside
+    whole: list[Interval] = [(Linear(0), Linear(size - 1)) for size in tensors[0].shape]
+    return hull(boxes or other_boxes or [whole], merged), merged, inside

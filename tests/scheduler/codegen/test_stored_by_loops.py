@@ -38,6 +38,21 @@ def test_what_later_stages_read_is_stored_by_the_loop_that_makes_it(axis, region
     run(s, TINY, random_inputs([Q, R], seed=3))
 
 
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+@pytest.mark.parametrize(("at", "axis", "factor"), [("B", "i", None), ("B", "j", 5), ("D", "i", 3)])
+def test_a_stage_may_be_computed_in_the_loops_of_one_that_does_not_read_it(at, axis, factor, region):
+    X = placeholder((8, 17), "int32", "X")
+    A = compute((8, 17), lambda i, j: X[i, j] + 1, "A")
+    B = compute((8, 17), lambda i, j: X[i, j] * 2, "B")
+    D = compute((8, 17), lambda i, j: B[i, j] - 3, "D")
+    C = compute((8, 17), lambda i, j: A[i, j] + D[i, j], "C")
+    s = create_schedule(C)
+    enclosing = s[{"B": B, "D": D}[at]]
+    loop = axis if factor is None else enclosing.split(axis, factor)[0]
+    s[A].compute_at(enclosing, loop, region)
+    run(s, TINY, random_inputs([C], seed=7))
+
+
 @pytest.mark.slow
 def test_several_stages_that_later_ones_read_are_stored():
     s = read_again({"P": ("Q", "y"), "T": ("R", "x")})
