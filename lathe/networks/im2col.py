@@ -17,12 +17,27 @@ class Windows:
     pads: tuple[int, int, int, int]
     pad_value: int
 
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The extents of the dilated kernel."""
+        height, width = ((taps - 1) * apart + 1 for taps, apart in zip(self.kernel, self.dilations, strict=True))
+        return height, width
+
+    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the windows of images of a shape; () if that has other dimensions, or no window fits."""
+        if len(shape) != 4:
+            return ()
+        sizes = (
+            size + before + after for size, before, after in zip(shape[2:], self.pads[:2], self.pads[2:], strict=True)
+        )
+        counts = [(size - reach) // step + 1 for size, reach, step in zip(sizes, self.reach, self.strides, strict=True)]
+        return (shape[0], shape[1] * self.kernel[0] * self.kernel[1], *counts) if min(counts) > 0 else ()
+
     def im2col(self, values: Array) -> Array:
         """The windows of int8 images."""
         top, left, bottom, right = self.pads
         wide = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=self.pad_value)
-        reach = [(taps - 1) * apart + 1 for taps, apart in zip(self.kernel, self.dilations, strict=True)]
-        windows = np.lib.stride_tricks.sliding_window_view(wide, reach, axis=(2, 3))
+        windows = np.lib.stride_tricks.sliding_window_view(wide, self.reach, axis=(2, 3))
         (down, along), (apart_y, apart_x) = self.strides, self.dilations
         chosen = windows[:, :, ::down, ::along, ::apart_y, ::apart_x].transpose(0, 1, 4, 5, 2, 3)
         batch, channels, high, wide_taps, *size = chosen.shape

@@ -68,13 +68,16 @@ class IOBinding:
         expected = list(self.shape)
         if self.extra:
             expected[1 if self.width else -1] -= self.extra
-        if self.single or self.windows is not None or values.size == prod(expected):
-            return
-        raise ModelError(
-            f"tensor {self.tensor!r} must have the shape {tuple(expected)} of ONNX's shape inference, which the "
-            f"network was built for, not {values.shape}, as the host CPU computes it. Rewrite its node so that both "
-            "agree: a pool, for example, with explicit pads instead of ceil_mode or auto_pad."
-        )
+        if self.windows is None:
+            fits, of = values.size == prod(expected), ""
+        else:
+            fits, of = self.windows.shape_of(values.shape) == tuple(expected), " after im2col"
+        if not (self.single or fits):
+            raise ModelError(
+                f"tensor {self.tensor!r} must have the shape {tuple(expected)}{of} of ONNX's shape inference, which "
+                f"the network was built for, not {values.shape}, as the host CPU computes it. Rewrite its node so that "
+                "both agree: a pool, for example, with explicit pads instead of ceil_mode or auto_pad."
+            )
 
     def _signed(self, values: Array) -> Array:
         return (values ^ np.uint8(128)).view(np.int8) if self.dtype == "uint8" else values

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from error_checks import raises
 from networks_checking import LATHE16, checked, random_inputs
 from qdq_models import QdqModel
 
@@ -84,3 +85,11 @@ def test_windows_of_an_image():
     assert found.shape == (1, 12, 3, 5)
     for c, ky, kx, y, x in np.ndindex(2, 3, 2, 3, 5):
         assert found[0, (c * 3 + ky) * 2 + kx, y, x] == wide[0, c, y * 2 + ky, x + kx * 3]
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 16, 17), (1, 3, 18, 20), (2, 3, 18, 17), (1, 3, 2, 2), (1, 3, 18)])
+def test_another_shape_than_that_of_shape_inference_is_refused(shape):
+    binding = port(model(3, 20, 7, strides=[2, 2], pads=[3, 3, 3, 3])[0])
+    binding.to_machine({binding.tensor: np.zeros((1, 3, 18, 17), np.int8)})
+    arrays = {binding.tensor: np.zeros(shape, np.int8)}
+    raises(lt.ModelError, binding.to_machine, arrays, mentions=(binding.tensor, binding.shape, shape))
