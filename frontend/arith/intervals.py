@@ -19,6 +19,7 @@ from lathe.frontend.expr.nodes import (
     Reduce,
     Select,
     Undef,
+    reads_data,
 )
 
 Interval = tuple[int, int]
@@ -41,7 +42,7 @@ def does_not_wrap(expr: Cast | Binary, _: object = None) -> bool:
 
 def _interval(expr: Expr, known: dict[Expr, Interval]) -> Interval:
     if expr not in known:
-        form = as_affine(expr)
+        form = None if reads_data(expr) else as_affine(expr)
         known[expr] = form.bounds() if form is not None else _general(expr, known)
     return known[expr]
 

@@ -18,6 +18,7 @@ from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.passes.coalesce_loads import find_undecided_load
 from lathe.scheduler.passes.delinearize_axes import has_linear_indices
 from lathe.scheduler.passes.eliminate_dead_elements import has_no_dead_elements
+from lathe.scheduler.passes.expand_piecewise_indices import has_linear_pieces
 from lathe.scheduler.passes.fold_constants import is_folded
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled, source_of_reshape
 from lathe.scheduler.passes.fuse_lookups_into_rescale import is_rescaled
@@ -164,6 +165,7 @@ BOX_DOMAINS = _of_stages(
     lambda stage: stage.state.computation.where is None,
 )
 NO_UNDEF = _of_stages("no undef", "no computation reads undef", _reads_no_undef)
+LINEAR_PIECES = _of_stages("linear pieces", "no index is a maximum, minimum or select", has_linear_pieces)
 STORES_COPY = _of_stages(
     "stores copy", "the only DRAM stages fused into other stages' loops are write-backs (copies)", _is_unfused_or_copy
 )

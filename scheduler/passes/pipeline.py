@@ -16,6 +16,7 @@ from lathe.scheduler.passes.compact_strided_loads import compact_strided_loads
 from lathe.scheduler.passes.delinearize_axes import delinearize_axes
 from lathe.scheduler.passes.elide_concat import elide_concat
 from lathe.scheduler.passes.eliminate_dead_elements import eliminate_dead_elements
+from lathe.scheduler.passes.expand_piecewise_indices import expand_piecewise_indices
 from lathe.scheduler.passes.fit_layout_to_storage import fit_layout_to_storage
 from lathe.scheduler.passes.fold_constants import fold_constants
 from lathe.scheduler.passes.fold_reshapes import fold_reshapes
@@ -29,6 +30,7 @@ from lathe.scheduler.passes.invariants import Invariant
 from lathe.scheduler.passes.legalize_domains import legalize_domains
 from lathe.scheduler.passes.load_residual_via_gemm import load_residual_via_gemm
 from lathe.scheduler.passes.lower_concat_to_gemm import lower_concat_to_gemm
+from lathe.scheduler.passes.lower_constant_division import lower_constant_division
 from lathe.scheduler.passes.lower_sum_to_gemm import lower_sum_to_gemm
 from lathe.scheduler.passes.mark_speculatable_loads import mark_speculatable_loads
 from lathe.scheduler.passes.merge_conv_groups import merge_conv_groups
@@ -74,6 +76,8 @@ PASSES = (
     Pass("assign-memory-scopes", assign_memory_scopes, (inv.LEGAL,), (inv.SCOPES_VALID,)),
     Pass("legalize-domains", legalize_domains, (), (inv.BOX_DOMAINS,)),
     Pass("overcompute-padding", overcompute_padding, (inv.BOX_DOMAINS,), (inv.NO_UNDEF,)),
+    Pass("expand-piecewise-indices", expand_piecewise_indices, (), (inv.LINEAR_PIECES,)),
+    Pass("lower-constant-division", lower_constant_division),
     Pass("insert-writeback", insert_writeback, (inv.SCOPES_VALID,), (inv.STORES_COPY, inv.STORES_SINGLE)),
     Pass("normalize-compute-at", normalize_compute_at, (inv.STORES_COPY,), (inv.UNFUSED,)),
     Pass("fit-layout-to-storage", fit_layout_to_storage, (), (inv.VECTORIZED,)),
