@@ -216,7 +216,7 @@ class Layout:
         inside = np.array(whole[tuple(slice(extent) for extent in self.view)], order="C")
         for step in reversed(self.reorderings):
             inside = step.undo(inside)
-        return np.ascontiguousarray(inside.reshape(self.shape)).astype(self.dtype, copy=False)
+        return np.asarray(inside.reshape(self.shape), self.dtype, order="C")
 
     def _require(self, array: NDArray[Any], shape: tuple[int, ...], dtype: str, what: str) -> None:
         if array.shape != shape or array.dtype != np.dtype(dtype):

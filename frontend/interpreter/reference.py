@@ -108,4 +108,4 @@ def checked_input(tensor: Tensor, array: object) -> Array:
             f"dtype of input {tensor.name!r} must be {tensor.dtype}, not {array.dtype}. "
             f'Convert it, as in array.astype("{tensor.dtype}").'
         )
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")

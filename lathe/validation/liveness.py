@@ -44,16 +44,17 @@ def live_elements(compiled: Compiled, later: Sequence[int], tensor: Tensor, elem
 def _reads(state: StageState, chunk: ChunkProvenance, access: ReadAccess) -> Iterator[NDArray[np.int64]]:
     """The elements that a chunk reads through one access, for each point of its stage's reduction axes."""
     computation = state.computation
-    coordinates = np.unravel_index(elements_of(chunk), chunk.tensor.shape)
+    first, *coordinates = np.unravel_index(elements_of(chunk), (1, *chunk.tensor.shape))
     points: Environment = dict(zip(computation.axes, coordinates, strict=True))
     ranges = [np.arange(axis.start, axis.stop) for axis in computation.reduce_axes]
     for reduced in zip(*(grid.ravel() for grid in np.meshgrid(*ranges)), strict=True) if ranges else [()]:
         env = {**points, **{axis: int(value) for axis, value in zip(computation.reduce_axes, reduced, strict=True)}}
-        executed = np.ones(len(coordinates[0]), np.bool_)
+        executed = np.ones(len(first), np.bool_)
         for guard, holds in access.guards:
             if not reads_data(guard):
                 executed &= np.broadcast_to(evaluate(guard, env) == holds, executed.shape)
-        yield np.ravel_multi_index(_indices(access, env, executed), access.tensor.shape, mode="clip")
+        if executed.any():
+            yield np.ravel_multi_index(_indices(access, env, executed), access.tensor.shape, mode="clip")
 
 
 def _indices(access: ReadAccess, env: Environment, executed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:

@@ -51,11 +51,17 @@ def required_temporaries(
 
 
 def keeps_source(schedule: ScheduleView, stage: StageView) -> bool:
-    """Whether a store must not destroy its source in a scratchpad, because it, or another stage, reads it again."""
+    """Whether a store must not destroy its source in a scratchpad, because it, or another stage, reads it again.
+
+    A store that shares loops with others reads it again in each iteration, if it is computed outside these loops.
+    """
     computation = stage.state.computation
     body = computation.bodies[0]
     if not isinstance(body, Read) or schedule.scope_of(body.tensor) == DRAM:
         return False
+    producer = schedule.producer(body.tensor)
+    if producer and producer.enclosing != stage and producer.state.attachment != stage.state.attachment:
+        return True
     plain = {as_bare_axis(index) for index in body.indices}
     once = all(axis in plain for axis in computation.axes if axis.extent > 1)
     return not once or schedule.consumers(body.tensor) != [stage]

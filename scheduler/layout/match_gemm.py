@@ -156,7 +156,7 @@ def match_gemm(
     if not candidates:
         return None
     best = max(candidates, key=lambda each: each[0])[1]
-    if made is None and not in_operand_memory and best.is_thin(config) and computation.axes[-1].extent > 1:
+    if made is None and not in_operand_memory and best.is_thin(config) and computation.shape[-1:] > (1,):
         return None
     return best
 

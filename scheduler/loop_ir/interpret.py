@@ -55,7 +55,7 @@ class _Memory:
         if tensor not in self.stored.tensors:
             return self.values[tensor]
         indices = np.indices(tensor.shape)
-        return self.values[self.stored.tensors[tensor]][self.stored.cells(tensor, list(indices))]
+        return np.asarray(self.values[self.stored.tensors[tensor]][self.stored.cells(tensor, list(indices))])
 
     def poison_outside(self, tensor: Tensor, box: tuple[slice, ...]) -> None:
         """Fill a tensor with garbage outside a box."""
@@ -93,7 +93,7 @@ def _executed(
         memory.poison(cells)
     for tensor in schedule.outputs:
         if tensor in memory.stored.tensors and tensor.computation is not None:
-            missing = np.nonzero(_outside_of(schedule[tensor].op, tensor.shape))
+            missing = np.argwhere(_outside_of(schedule[tensor].op, tensor.shape)).T
             memory.values[memory.stored.tensors[tensor]][memory.stored.cells(tensor, list(missing))] = 0
     for stage in schedule.stages:
         if stage.state.storage is None:
@@ -103,8 +103,8 @@ def _executed(
                     memory.values[tensor][_outside_of(stage.state.computation, tensor.shape)] = 0
         for read in stage.state.computation.reads:
             if read.tensor.computation is None:
-                given = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
-                memory.values[read.tensor] = schedule.layout(read.tensor).pack(given, GARBAGE)
+                layout, given = schedule.layout(read.tensor), np.asarray(inputs[read.tensor.name], read.tensor.dtype)
+                memory.values[read.tensor] = layout.pack(given.reshape(layout.tensor.shape), GARBAGE)  # or a view of it
     _run(nodes, [Thread(0, {}, memory)])
     return memory
 
@@ -173,7 +173,8 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
         cells = indices
         if tensor in memory.stored.tensors:
             cells = memory.stored.cells(tensor, indices)
-        values = memory.values[memory.stored.tensors.get(tensor, tensor)]
+        cells = (np.zeros(shape, np.intp)[where], *cells)  # one cell per point, in a tensor without dimensions too
+        values = memory.values[memory.stored.tensors.get(tensor, tensor)][np.newaxis]
         if chunk.role == "init":
             assert isinstance(body, Reduce)
             values[cells] = neutral_element(body.kind, tensor.dtype)

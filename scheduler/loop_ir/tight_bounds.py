@@ -218,13 +218,13 @@ class _ExactBounds:
         return extremum("min", [extent, Linear(longest)], self.here.box)
 
     def _empty_where_idle(self, extents: list[Bound]) -> Bound | None:
-        """The first extent made 0 in iterations that read nothing; None if the box is empty there already."""
+        """The first extent made 0 in iterations that read nothing; None if it is already, or is one cell."""
         idle = self.around.subtract(self.active)
         for extent in extents:
             if idle.is_empty():
                 return None
             idle = self.space.not_negative(add(extent, Linear(-1)), idle)
-        if idle.is_empty():
+        if idle.is_empty() or not extents:
             return None
         most = max(bound_range(extents[0], self.here.box)[1], 1)
         chosen: list[Bound] = []

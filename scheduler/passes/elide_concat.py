@@ -54,8 +54,8 @@ def _offsets(stage: EditedStage, target: Target) -> dict[Tensor, int]:
         found[tensor] = first
     consumers = schedule.consumers(stage.tensor)
     fusable = len(consumers) == 1 and not consumers[0].state.computation.reduce_axes and not is_padding(consumers[0])
-    whole = sum(tensor.shape[-1] for tensor in found) == shape[-1]
-    return found if len(found) > 1 and whole and consumers and not fusable else {}
+    whole = len(found) > 1 and sum(tensor.shape[-1] for tensor in found) == shape[-1]
+    return found if whole and consumers and not fusable else {}
 
 
 def _is_elidable(schedule: Edit, tensor: Tensor) -> bool:

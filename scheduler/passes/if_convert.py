@@ -187,7 +187,7 @@ class _Constants:
         array = np.broadcast_to(np.asarray(evaluate(expr, points)).astype(np.int64), shape)
         dtype = "int8" if array.min() >= -128 and array.max() <= 127 else INT32
         tensor = Tensor(self._fresh(f"{name}.{'where' if expr.dtype == 'bool' else 'index'}"), shape, dtype)
-        self.values[tensor] = np.ascontiguousarray(array.astype(dtype))
+        self.values[tensor] = np.asarray(array, dtype, order="C")
         origin = [Binary("sub", AxisRef(a), Const(a.start, "index")) if a.start else AxisRef(a) for a in axes]
         return Read(tensor, tuple(origin))
 

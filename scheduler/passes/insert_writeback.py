@@ -217,6 +217,7 @@ def _split_through_acc(stage: EditedStage) -> EditedStage:
     least = sum(leaf.kind == "data" for leaf in outside)  # a store has no reduction loops
     _, writer = stage_through_acc(schedule, stage)
     least = max(least, distribute_sync(given, stage, writer), 1)
+    writer.change(attachment=stage.state.attachment)
     for leaf in stage.state.leaves[least - 1 :]:
         writer.change(attachment=ComputeAt(stage.id, leaf))
         placed = place_stages(schedule)

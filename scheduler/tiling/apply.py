@@ -35,7 +35,7 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
             sink.change(leaves=leaves, relations=relations_cut)
         levels = list(sink.state.leaves[: tiling.depth])
         sink.put(_with_merged_loops(sink.state, tiling.depth))
-    attached_at = ComputeAt(sink.id, levels[-1]) if levels else None
+    attached_at = ComputeAt(sink.id, levels[-1]) if levels else sink.state.attachment
     reducing: dict[EditedStage, LoopAxis] = {}
     for stage in problem.computing:
         stage.change(attachment=attached_at)
