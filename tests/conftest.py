@@ -44,36 +44,37 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def blocks_of_seeds(count: int, *, slow: int = 0, first: int = 0, block: int = 20) -> list[Any]:
     """The seeds of ``@pytest.mark.seeds``, in blocks that workers run in parallel; single seeds for block 0.
 
-    Of the ``slow`` seeds beyond ``count``, a sixth is marked slow, and the others nightly.
+    Of the ``slow`` seeds beyond ``count``, a twelfth is marked slow, and the others nightly.
     """
     found: list[Any] = []
     for seeds, slower in ((range(first, first + count), False), (range(first + count, first + count + slow), True)):
         blocks = seeds if block == 0 else [seeds[start : start + block] for start in range(0, len(seeds), block)]
         for number, each in enumerate(blocks):
-            marks = [pytest.mark.nightly if number % 6 else pytest.mark.slow] if slower else []
+            marks = [pytest.mark.nightly if number % 12 else pytest.mark.slow] if slower else []
             found.append(pytest.param(each, id=str(each) if block == 0 else f"{each[0]}-{each[-1]}", marks=marks))
     return found
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Apply ``@pytest.mark.sample(n)``: n of a test's parameter sets run by default, evenly spread.
+    """Apply ``@pytest.mark.sample(n)``: n of a test's parameter sets run by default (of a slow test: if slow ones run).
 
-    Of the others every fourth is slow, and the rest are nightly. Nightly parameter sets of a slow test are not slow.
+    They are evenly spread. Of the others every eighth is slow (of a slow test: none), and the rest are nightly.
     """
+    tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("nightly"):
             item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
-    tests: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("sample") and not {"slow", "nightly"} & {mark.name for mark in item.iter_markers()}:
+        elif item.get_closest_marker("sample"):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for each in tests.values():
         (count,) = (mark.args[0] for mark in [each[0].get_closest_marker("sample")] if mark is not None)
         chosen = {n * len(each) // count for n in range(min(count, len(each)))}
         others = [item for position, item in enumerate(each) if position not in chosen]
         for position, item in enumerate(others):
-            item.add_marker(pytest.mark.nightly if position % 4 else pytest.mark.slow)
+            is_slow = item.get_closest_marker("slow") is not None
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
+            item.add_marker(pytest.mark.nightly if is_slow or position % 8 else pytest.mark.slow)
 
 
 def recorded_streams() -> list[Any]:

@@ -104,7 +104,7 @@ def test_scripts_of_random_programs_reproduce_the_result(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.seeds(4, slow=120, block=10)
+@pytest.mark.seeds(2, slow=120, block=10)
 def test_scripts_of_random_operators_reproduce_the_result(seeds):
     for seed in seeds:
         check_random_operators(seed)

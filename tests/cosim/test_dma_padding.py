@@ -86,6 +86,7 @@ def test_a_padded_convolution_whose_input_channels_are_tiled_in_pysim(value, ext
     assert around == [value, value]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["vta", "lathe16"])
 def test_padding_on_verilated_machines(name):

@@ -72,6 +72,7 @@ def test_latencies_and_rates_of_the_memory():
     assert len(cycles) > 3 * len(LATENCIES) * len(CYCLES_PER_BEAT), "latency, rate and sharing all change cycles"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_buses_bursts_and_buffers(name):

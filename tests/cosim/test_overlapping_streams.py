@@ -149,6 +149,7 @@ def test_overlap_on_the_verilated_tiny_machine():
     verilated("tiny", range(150))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in shipped_configs() if name != "tiny"])
 def test_overlap_on_the_other_verilated_machines(name):

@@ -119,6 +119,7 @@ def test_two_samples_have_separate_results_with_the_same_parameters():
     assert agree(cfg, followed(rng, cfg)) is FaultCode.NONE
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny", "batch4", "wide"])
 def test_the_next_instructions_read_the_results_on_verilated_machines(name):
