@@ -82,15 +82,16 @@ def explain(
 
     >>> from lathe.frontend import compute, placeholder
     >>> A = placeholder(60, "int8", "A")
-    >>> B = compute(60, lambda i: A[i] // 3, "B")
+    >>> B = compute(60, lambda i: 60 // A[i], "B")
     >>> print(explain(B))  # doctest: +ELLIPSIS
     on vta: does not map (1 refused); 3 chunks of 3 classes
     acc, 2048 vectors:
       A.acc: 2 × 4 vectors (60 values)
+      B.acc: 2 × 4 vectors (60 values)
     A.acc in acc:
       1 × map(i0 in 0..60): dma, 1 instruction
     B.acc in acc:
-      1 × map(i in 0..60): REFUSED by 'alu' at io=0: operation must be one of min, max, ... and % 2**n, not floordiv
+      1 × map(i in 0..60): REFUSED by 'alu' at io=0: operation must be one of min, max, ... constants, not floordiv
     B in dram:
       1 × map(ii in 0..60): dma, 1 instruction
     <BLANKLINE>

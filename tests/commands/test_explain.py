@@ -110,7 +110,7 @@ import lathe as lt
 
 N = lt.parameter("N", minimum=1)
 A = lt.placeholder((N, 16), "int8", name="A")
-s = lt.create_schedule(lt.compute(A.shape, lambda i, j: A[i, j] // 3, name="B"))
+s = lt.create_schedule(lt.compute(A.shape, lambda i, j: A[i, j] // A[i, j], name="B"))
 lt.build(s, [A, *s.program], lt.load_config("tiny"), parameters={"N": 4})
 """
 
@@ -120,20 +120,20 @@ def test_a_build_that_is_refused_is_explained(tmp_path):
     result = run("s.py")
     assert result.exit_code == 1
     assert verdicts(result) == [("tiny", "does not map")]
-    assert "operation must be one of min, max, +, -, *, shifts, // 2**n and % 2**n, not floordiv" in result.stdout
+    check_mentions(result.stdout, "operation must be one of min, max", "by positive constants", "not floordiv")
     assert result.stderr == ""
 
 
 @pytest.mark.parametrize("function", ["build", "main"])
 def test_functions_of_other_commands_are_called(function, tmp_path):
     indented = BUILT.replace("\n", "\n    ").replace('lt.load_config("tiny")', "cfg")
-    (tmp_path / "s.py").write_text(f"def {function}(cfg):\n    {indented.replace('// 3', '+ 1')}\n")
+    (tmp_path / "s.py").write_text(f"def {function}(cfg):\n    {indented.replace('// A[i, j]', '+ 1')}\n")
     result = run("s.py", "-c", "wide")
     assert (result.exit_code, verdicts(result)) == (0, [("wide", "maps")])
 
 
 def test_other_errors_after_a_build_are_reported(tmp_path):
-    (tmp_path / "s.py").write_text(BUILT.replace("// 3", "+ 1") + "\nlt.load_config('vta2')\n")
+    (tmp_path / "s.py").write_text(BUILT.replace("// A[i, j]", "+ 1") + "\nlt.load_config('vta2')\n")
     result = run("s.py")
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: The configuration must be one of ")
@@ -143,7 +143,7 @@ def test_other_errors_after_a_build_are_reported(tmp_path):
     ("command", "function"), [(["explain"], "schedule"), (["run"], "main"), (["compile", "-o", "p.npz"], "build")]
 )
 def test_a_script_that_names_its_machine_is_refused_for_another(command, function, tmp_path):
-    text = BUILT.replace("// 3", "+ 1").replace("lt.build", "program = lt.build")
+    text = BUILT.replace("// A[i, j]", "+ 1").replace("lt.build", "program = lt.build")
     (tmp_path / "s.py").write_text(text)
     result = CliRunner().invoke(main, [*command, "s.py", "-c", "vta"])
     assert result.exit_code == 2
@@ -154,7 +154,7 @@ def test_a_script_that_names_its_machine_is_refused_for_another(command, functio
 
 
 def test_a_script_may_change_the_machine_that_it_is_given(tmp_path):
-    changed = BUILT.replace("// 3", "+ 1").replace('lt.load_config("tiny")', 'cfg.with_(**{"memory.latency": 0})')
+    changed = BUILT.replace("// A[i, j]", "+ 1").replace('lt.load_config("tiny")', 'cfg.with_(**{"memory.latency": 0})')
     (tmp_path / "s.py").write_text(changed.replace("\nN =", "\nimport sys\ncfg = lt.load_config(sys.argv[1])\nN ="))
     assert CliRunner().invoke(main, ["run", "s.py", "-c", "wide"]).exit_code == 0
 

@@ -268,7 +268,7 @@ def test_the_cache_is_named_by_the_environment(tmp_path, monkeypatch):
 def test_a_library_that_does_not_load_is_refused(tmp_path):
     path = tmp_path / "machine.so"
     path.write_text("no library")
-    raises(RtlError, _loaded, path, mentions=("library", repr(str(path)), "Remove it"))
+    raises(RtlError, _loaded, path, mentions=("compiled simulator", repr(str(path)), "Delete"))
 
 
 def test_the_runtime_of_verilator_is_compiled_once_for_all_machines(cache, tmp_path, monkeypatch):

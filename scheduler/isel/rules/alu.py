@@ -174,7 +174,8 @@ class _Compiler:
         low_bits = low_bits and op in ("add", "sub", "mul")
         if op not in (*COMMUTATIVE, "sub", "shr", "shl"):
             raise RuleMismatch(
-                f"operation must be one of min, max, +, -, *, shifts, // 2**n and % 2**n, not {op}", kind="machine"
+                f"operation must be one of min, max, +, -, *, shifts, and // and % by positive constants, not {op}",
+                kind="machine",
             )
         first, second = order(self.sharing, expr, self.chunk.aliased)
         if second is not None and self.sharing.twice(first, second):
