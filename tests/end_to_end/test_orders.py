@@ -113,7 +113,7 @@ def test_one_order_runs_on_the_rtl_cycle_by_cycle():
         (lambda stage: stage.vectorize(stage.axis[1], 8),
             ("Loop ji of stage second", "vta", "16, not 8", "vectorize with 16")),
         (lambda stage: stage.vectorize(stage.fuse(*stage.axis), 16),
-            ("loop i.ji of stage second", "neighbours along one axis", "vectorize")),
+            ("loop i.ji of stage second", "consecutive along one axis", "vectorize")),
     ],
     ids=["other lanes than the machine has", "lanes of what was fused before"],
 )  # fmt: skip
