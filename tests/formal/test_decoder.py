@@ -178,8 +178,8 @@ blocks = pytest.mark.parametrize(
     dma_descriptor,
     ("[ranges[kind] for", "[ranges[kind] & (fields.y_size != 1) for"),
     (
-        "second.registered(ELEMENTS.name, ELEMENTS.on(second), advance[1])",
-        "second.registered(ELEMENTS.name, ELEMENTS.on(second), advance[2])",
+        "second.registered(ELEMENTS.name, ELEMENTS.evaluate(second), advance[1])",
+        "second.registered(ELEMENTS.name, ELEMENTS.evaluate(second), advance[2])",
     ),
     ("with m.If(self.port.advance[2]):", "with m.If(self.port.advance[1]):"),
     depth=5,

@@ -29,8 +29,8 @@ ROW = [
 SEMANTICS = [
     (
         "isa/uop_semantics.py",
-        "Opcode.ALU: MicroOpMeaning(_alu, lanewise=True)",
-        "Opcode.ALU: MicroOpMeaning(_alu, lanewise=True), Opcode.CLIP: MicroOpMeaning("
+        "Opcode.ALU: MicroOpSemantics(_alu, lanewise=True)",
+        "Opcode.ALU: MicroOpSemantics(_alu, lanewise=True), Opcode.CLIP: MicroOpSemantics("
         'lambda clip, of: np.clip(of["dst"], clip.low, clip.high), lanewise=True)',
     ),
 ]
@@ -41,7 +41,7 @@ UNIT = [
         "from lathe.rtl.execute_stage import ExecuteStage\n",
         "from lathe.rtl.clip import clip_in\nfrom lathe.rtl.execute_stage import ExecuteStage\n",
     ),
-    ("rtl/functional_units.py", "Opcode.RESCALE: rescale_in", "Opcode.RESCALE: rescale_in, Opcode.CLIP: clip_in"),
+    ("rtl/functional_units.py", "Opcode.RESCALE: connect_rescale", "Opcode.RESCALE: connect_rescale, Opcode.CLIP: clip_in"),
 ]
 """Besides its hardware, ``rtl/clip.py``."""
 
