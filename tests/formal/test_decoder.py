@@ -166,8 +166,11 @@ blocks = pytest.mark.parametrize(
     ("name", "unit"),
     [
         ("tiny", "load"),
-        *(pytest.param("tiny", unit, marks=pytest.mark.slow) for unit in ("compute", "store")),
-        *(pytest.param("vta", unit, marks=pytest.mark.nightly) for unit in TRANSFERS),
+        pytest.param("tiny", "store", marks=pytest.mark.slow),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly)
+            for each in (("tiny", "compute"), *(("vta", unit) for unit in TRANSFERS))
+        ),
     ],
 )
 

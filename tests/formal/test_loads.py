@@ -51,6 +51,7 @@ def test_the_data_side_takes_the_beats_that_a_chain_touches(claim, rtl, bus_bits
     claim.always("a chain's last beat is the last that it touches", ~unit.take | (ends == every))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("bus_bits", "limit"), [pytest.param(64, 16, marks=pytest.mark.slow), (16, 3)])
 @proved(

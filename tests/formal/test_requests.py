@@ -55,6 +55,7 @@ class Requested:
 INPUTS = ("chains", "from_address", "chain_bytes", "stride_bytes")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @sizes
 @proved(

@@ -116,6 +116,7 @@ class Ended:
         always("bursts are counted", inside["packed"] == (inside["answers"] - 1 + waits)[: store.SERIAL_BITS])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("pending", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @proved(

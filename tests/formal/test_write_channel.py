@@ -229,6 +229,7 @@ def test_bursts_are_sent_once_and_in_order_after_their_addresses(claim, rtl, bus
     sent_in_order(claim, rtl, bus_bits, beats, latency)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @proved(
     write_channel,

@@ -41,7 +41,11 @@ UNIT = [
         "from lathe.rtl.execute_stage import ExecuteStage\n",
         "from lathe.rtl.clip import clip_in\nfrom lathe.rtl.execute_stage import ExecuteStage\n",
     ),
-    ("rtl/functional_units.py", "Opcode.RESCALE: connect_rescale", "Opcode.RESCALE: connect_rescale, Opcode.CLIP: clip_in"),
+    (
+        "rtl/functional_units.py",
+        "Opcode.RESCALE: connect_rescale",
+        "Opcode.RESCALE: connect_rescale, Opcode.CLIP: clip_in",
+    ),
 ]
 """Besides its hardware, ``rtl/clip.py``."""
 

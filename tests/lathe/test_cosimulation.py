@@ -223,6 +223,7 @@ def test_fewer_than_two_engines_are_refused(program, values, names, shown):
     raises(lt.CosimulationError, lt.cosimulate, program, values, engines=names, mentions=mentions)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "name", "begin"),

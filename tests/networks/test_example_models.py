@@ -89,6 +89,7 @@ def test_small_models(models, name):
 LONG = ("ResNet-50", "Text detector")  # minutes each
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.nightly if name in LONG else pytest.mark.slow) for name in NAMES]
 )

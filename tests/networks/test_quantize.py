@@ -153,6 +153,7 @@ def test_a_failed_preparation_is_reported(tmp_path, monkeypatch):
     assert "QuantizeLinear" in kinds(made.proto)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_quantiser_that_crashes_its_process(tmp_path, monkeypatch):
     model = two_products()

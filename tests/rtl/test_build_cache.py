@@ -83,6 +83,7 @@ def test_a_build_that_was_killed_is_repeated(cache, tmp_path):
     assert not list(cache.glob("build-*"))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_processes_build_and_run_a_machine_at_once(cache):
     run = (

@@ -194,6 +194,7 @@ def test_the_tools_come_with_what_tests_need():
 
 
 @pytest.mark.slow
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("device", DEVICES)
 def test_devices_have_the_resources_that_nextpnr_reports(device, tmp_path):
     (tmp_path / "one.v").write_text("module one(input clk, output reg q); always @(posedge clk) q <= ~q; endmodule")

@@ -65,6 +65,7 @@ def test_the_page_of_registers_is_up_to_date():
     assert (DOCS / "rtl-registers.md").read_text() == register_manual()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["tiny", pytest.param("vta", marks=pytest.mark.slow), pytest.param("lathe16", marks=pytest.mark.slow)]

@@ -38,6 +38,7 @@ def simulated(tmp_path, engine):
     return parsed(wave.read_text())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["pysim", pytest.param("verilator", marks=pytest.mark.slow)])
 def test_control_is_shown_and_wide_words_and_lanes_are_not(engine, tmp_path):

@@ -112,6 +112,7 @@ def test_a_driver_that_is_killed_loses_nothing(text, tmp_path):
 TEN_TIMES = [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3))]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", TEN_TIMES)
 @pytest.mark.parametrize("text", [GRID, SAMPLE], ids=["grid", "sample"])
 def test_a_driver_that_is_killed_ten_times_loses_nothing(text, seed, tmp_path):

@@ -30,6 +30,7 @@ def read(tmp_path, objectives="cycles", text=TEXT):
     return sweep_files.read(tmp_path, text.replace("OBJECTIVES", objectives))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("objectives", ["cycles", "cycles, -efficiency", "energy_pj, cycles"])
 def test_a_search_measures_its_number_of_points_without_repetition(tmp_path, objectives):
