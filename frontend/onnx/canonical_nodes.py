@@ -28,6 +28,10 @@ class Type(Protocol):
 Types = Mapping[str, Type]
 FIRST_OPSET = 13
 """The first opset whose ReduceSum and Unsqueeze have axes as inputs."""
+REQUIRED = {
+    "Conv": 2, "ConvTranspose": 2, "ConvInteger": 2, "QLinearConv": 4, "MatMulInteger": 2, "QLinearMatMul": 8
+}  # fmt: skip
+"""The operators with canonical forms, and how many of their first inputs these use."""
 CONVOLUTIONS = {"Conv": (0, 1), "ConvTranspose": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
 """Numbers of the inputs that are the data and the weights of each convolution."""
 
@@ -40,6 +44,8 @@ def canonical_nodes(node: Any, opset: int, types: Types, fresh: Callable[[str], 
     if node.domain not in ("", "ai.onnx") or opset < FIRST_OPSET:
         return None
     names = [*node.input, *[""] * 8]
+    if not all(names[: REQUIRED.get(node.op_type, 0)]):
+        return None
     if any(name and name not in types for name in node.input):
         return None
     if node.op_type == "MatMulInteger":

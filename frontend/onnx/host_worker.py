@@ -210,8 +210,8 @@ class NodeRunner:
                 if is_out_of_memory(error):
                     raise RefusedError(MEMORY, self.name, text_of(error)) from None
                 refusal = error
-        canonical = self._canonical(inputs)
         try:
+            canonical = self._canonical(inputs)
             if canonical is not None:  # of the shapes of these inputs
                 return dict(zip(self.outputs, _computed(canonical, inputs, self.outputs), strict=True))
             if self.evaluator is None:
@@ -231,13 +231,14 @@ class NodeRunner:
     def _canonical(self, inputs: Mapping[str, Any]) -> Any:
         """The canonical form of the node as a model (``canonical_nodes.py``); None if it has no other."""
         onnx: Any = import_module("onnx")
+        forms = _file("canonical_nodes.py")
+        if self.node.op_type not in forms.REQUIRED:
+            return None
         types = {name: np.asarray(values) for name, values in inputs.items() if isinstance(values, np.ndarray)}
         types |= {each.name: onnx.numpy_helper.to_array(each) for each in self.held}
         opset = next((each.version for each in self.proto.opset_import if each.domain in ("", "ai.onnx")), 0)
         numbers = itertools.count()
-        made = _file("canonical_nodes.py").canonical_nodes(
-            self.node, opset, types, lambda hint: f"{hint}:{next(numbers)}"
-        )
+        made = forms.canonical_nodes(self.node, opset, types, lambda hint: f"{hint}:{next(numbers)}")
         return None if made is None else self._proto(made, inputs)
 
     def _proto(self, nodes: Sequence[Any], inputs: Mapping[str, Any]) -> Any:

@@ -214,3 +214,11 @@ def test_transposed_convolutions_have_the_output_size_of_onnxruntime():
     ]  # fmt: skip
     result = lt.simulate(lt.from_onnx(case.model(nodes, "int8")).build(LATHE16), case.given)
     assert result.outputs["y"].shape == (1, 1, 6, 6)
+
+
+@pytest.mark.parametrize("missing", range(8))
+def test_a_node_without_an_input_that_it_requires_is_left(missing):
+    names = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
+    types = {name: np.zeros((3, 3) if name in "ab" else (3,), np.uint8) for name in names}
+    names[missing] = ""
+    assert canonical_nodes(helper.make_node("QLinearMatMul", names, ["y"]), 17, types, str) is None
